@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package cli_test
+
+import "golang.org/x/sys/unix"
+
+const tcgets = unix.TIOCGETA
