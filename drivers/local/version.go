@@ -1,0 +1,4 @@
+package local
+
+// version is set when a release is linked.
+var version = "dev"
