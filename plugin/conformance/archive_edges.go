@@ -67,7 +67,7 @@ func checkCutArchive(t *T) {
 		t.Errorf("an upload whose source failed was reported as done")
 	}
 	t.wait(time.Second) // the driver learns of it when the host is back already
-	settled := t.eventually(5*time.Second, func() bool { return box.sh("[ -e cut/large ]").status.Code != 0 })
+	settled := t.eventually(promptly, func() bool { return box.sh("[ -e cut/large ]").status.Code != 0 })
 	if !settled {
 		t.Errorf("half of a file has its final name: %s of %d bytes", strings.TrimSpace(box.must("wc -c <cut/large")), 2<<20)
 	}

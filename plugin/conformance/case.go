@@ -46,7 +46,7 @@ type Case struct {
 	Needs []Need
 	// Serial cases measure something and run alone.
 	Serial bool
-	// Limit is how long the case may take; zero means a minute.
+	// Limit is how long the case may take; zero means two minutes.
 	Limit time.Duration
 
 	index int

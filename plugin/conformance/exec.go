@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sandboxctl/sandboxctl/plugin"
 )
@@ -90,7 +89,7 @@ func checkExitCodes(t *T) {
 			t.Errorf("%s printed %s %s", what, short(got.stdout), short(got.stderr))
 		}
 	}
-	got := box.exec(&plugin.ExecRequest{Argv: []string{"sh", "-c", "exit 124"}, Timeout: 30 * time.Second})
+	got := box.exec(&plugin.ExecRequest{Argv: []string{"sh", "-c", "exit 124"}, Timeout: stuck})
 	t.wantExit("exit 124 within its time", got, 124)
 }
 
@@ -105,7 +104,7 @@ func checkKilled(t *T) {
 	box := t.shared()
 	for signal, number := range map[string]int{"KILL": 9, "TERM": 15, "SEGV": 11, "ABRT": 6} {
 		request := shell("kill -" + signal + " $$; sleep 60")
-		request.Timeout = 30 * time.Second
+		request.Timeout = stuck
 		got := box.exec(request)
 		t.wantExit("SIG"+signal, got, 128+number, plugin.ExitSignaled, plugin.ExitExited)
 		if got.err == nil && got.status.Reason == plugin.ExitSignaled && got.status.Signal != signal {
@@ -114,7 +113,7 @@ func checkKilled(t *T) {
 		if got.status.SandboxTerminated {
 			t.Errorf("SIG%s to the command ended the sandbox", signal)
 		}
-		if got.took > 15*time.Second {
+		if got.took > promptly {
 			t.Errorf("SIG%s took %v", signal, got.took)
 		}
 	}

@@ -3,7 +3,6 @@ package conformance
 import (
 	"io"
 	"strings"
-	"time"
 
 	"github.com/sandboxctl/sandboxctl/plugin"
 )
@@ -39,9 +38,9 @@ func execInputCases() []Case {
 }
 
 func checkNoStdin(t *T) {
-	got := t.shared().exec(&plugin.ExecRequest{Argv: []string{"cat"}, Timeout: 20 * time.Second})
+	got := t.shared().exec(&plugin.ExecRequest{Argv: []string{"cat"}, Timeout: stuck})
 	t.wantExit("cat without stdin", got, 0)
-	if got.stdout != "" || got.took > 10*time.Second {
+	if got.stdout != "" || got.took > promptly {
 		t.Errorf("cat without stdin printed %s and took %v", short(got.stdout), got.took)
 	}
 }
@@ -56,7 +55,7 @@ func checkStdinBytes(t *T) {
 func checkStdinEnd(t *T) {
 	box := t.shared()
 	for _, content := range []string{"", "x", "no newline at the end", "one\n"} {
-		got := box.execWith(t.ctx, &plugin.ExecRequest{Argv: []string{"cat"}, Timeout: 10 * time.Second}, strings.NewReader(content))
+		got := box.execWith(t.ctx, &plugin.ExecRequest{Argv: []string{"cat"}, Timeout: stuck}, strings.NewReader(content))
 		if t.wantExit("cat of "+short(content), got, 0); got.status.Reason == plugin.ExitTimedOut {
 			return
 		}
@@ -70,7 +69,7 @@ func checkStdinUnread(t *T) {
 	got := t.shared().execWith(t.ctx, shell("printf done"), open)
 	t.wantExit("a command with an open stdin", got, 0)
 	t.wantText("its output", got.stdout, "done")
-	if got.took > 10*time.Second {
+	if got.took > promptly {
 		t.Errorf("a command that does not read its stdin took %v", got.took)
 	}
 }
@@ -83,7 +82,7 @@ func checkStdinLive(t *T) {
 	go func() {
 		request := shell(`while read -r line; do printf 'got %s\n' "$line"; done`)
 		request.Stdin = true
-		request.Timeout = 30 * time.Second
+		request.Timeout = stuck
 		status, err := t.driver().Exec(t.ctx, box.ref, request, &plugin.ExecIO{Stdin: stdin, Stdout: stdout, Stderr: io.Discard})
 		stdout.CloseWithError(io.EOF)
 		ended <- ran{status: status, err: err}

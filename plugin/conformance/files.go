@@ -168,7 +168,7 @@ func checkCutUpload(t *T) {
 	}
 	// The driver learns of it when the host is back already, and may be at it still.
 	t.wait(time.Second)
-	settled := t.eventually(5*time.Second, func() bool { return box.must("ls -A dir; cat dir/kept") == "kept\nold" })
+	settled := t.eventually(promptly, func() bool { return box.must("ls -A dir; cat dir/kept") == "kept\nold" })
 	if !settled {
 		t.Errorf("after two cut uploads the directory and the old file are %s, want only the old file", short(box.must("ls -A dir; head -c 20 dir/kept")))
 	}

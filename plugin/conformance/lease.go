@@ -110,7 +110,7 @@ func (b *box) gone() bool {
 }
 
 func checkTTL(t *T) {
-	lease := t.brief(8 * time.Second)
+	lease := t.brief(20 * time.Second)
 	var expires time.Time
 	box := t.fresh(func(spec *plugin.SandboxSpec) {
 		expires = time.Now().Add(lease)
@@ -145,7 +145,7 @@ func checkRenew(t *T) {
 }
 
 func checkRenewInForce(t *T) {
-	lease := t.brief(8 * time.Second)
+	lease := t.brief(20 * time.Second)
 	first := time.Now().Add(lease)
 	box := t.fresh(func(spec *plugin.SandboxSpec) { spec.ExpiresAt = first })
 	if _, err := t.driver().Renew(t.ctx, box.ref, time.Now().Add(t.session.lease(10*time.Minute))); err != nil {
@@ -164,9 +164,9 @@ func (t *T) wait(d time.Duration) {
 }
 
 func checkIdle(t *T) {
-	const idle = 6 * time.Second
+	const idle = 15 * time.Second
 	box := t.fresh(func(spec *plugin.SandboxSpec) { spec.IdleTimeout = idle })
-	t.wantExit("a command that outlasts the idle timeout", box.exec(shell("sleep 9")), 0)
+	t.wantExit("a command that outlasts the idle timeout", box.exec(shell("sleep 18")), 0)
 	t.wantExit("a command right after it", box.exec(&plugin.ExecRequest{Argv: []string{"true"}}), 0)
 	// Looking at it by exec would be use.
 	if !t.eventually(idle+patience, func() bool { return t.row(box.ref.ID) == nil }) {

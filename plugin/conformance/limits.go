@@ -14,7 +14,7 @@ import (
 func limitCases() []Case {
 	return []Case{
 		{
-			ID: "isolation.memory", Group: GroupIsolation, Needs: []Need{needsMemory}, Serial: true, Limit: 2 * time.Minute, run: checkMemory,
+			ID: "isolation.memory", Group: GroupIsolation, Needs: []Need{needsMemory}, Serial: true, Limit: 3 * time.Minute, run: checkMemory,
 			Reason: "a memory limit that is only a wish lets one guest take the machine down; its end is no timeout",
 			Source: "airflow 57, 93; reports 7",
 		},
@@ -24,7 +24,7 @@ func limitCases() []Case {
 			Source: "airflow 93",
 		},
 		{
-			ID: "isolation.pids", Group: GroupIsolation, Needs: []Need{needsPIDs}, Limit: 2 * time.Minute, run: checkPIDs,
+			ID: "isolation.pids", Group: GroupIsolation, Needs: []Need{needsPIDs}, Limit: 4 * time.Minute, run: checkPIDs,
 			Reason: "a guest that forks without end takes the machine's processes and memory; the sandbox outlives it",
 			Source: "issue 8",
 		},
@@ -67,7 +67,7 @@ func checkMemory(t *T) {
 	// tail keeps all that it will print in memory.
 	size := itoa(int(limit * 5 / 2))
 	request := shell(`head -c "$1" /dev/zero | tail -c "$1" | wc -c`, size)
-	request.Timeout = 60 * time.Second
+	request.Timeout = 100 * time.Second
 	got := box.exec(request)
 	switch {
 	case got.err != nil: // the sandbox did not outlive it, which is an end as well
@@ -146,11 +146,11 @@ func checkPIDs(t *T) {
 	// A shell ends when it cannot fork. What it has started ends by itself.
 	request := shell(`i=0
 while [ "$i" -lt "$1" ]; do
-	sleep 8 >/dev/null 2>&1 &
+	sleep 30 >/dev/null 2>&1 &
 	i=$((i + 1))
 	echo "$i"
 done`, itoa(int(limit)+8))
-	request.Timeout = 60 * time.Second
+	request.Timeout = 100 * time.Second
 	got := box.exec(request)
 	lines := strings.Fields(got.stdout)
 	started := len(lines)
@@ -164,7 +164,7 @@ done`, itoa(int(limit)+8))
 	case got.status.Code == 0:
 		t.Errorf("a shell that could not start a process ended well")
 	}
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(100 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		again := box.exec(&plugin.ExecRequest{Argv: []string{"true"}})
 		if again.err == nil && again.status.Code == 0 {
 			return

@@ -96,18 +96,18 @@ func checkSeparate(t *T) {
 }
 
 func checkBothAtOnce(t *T) {
-	const lines = 8000
+	const lines, length = 1000, 1023 // of each channel; a pipe holds 64 KiB
 	request := shell(fmt.Sprintf(`line=%s
 i=0
 while [ $i -lt %d ]; do
 	echo "$line"
 	echo "$line" >&2
 	i=$((i + 1))
-done`, strings.Repeat("x", 127), lines))
-	request.Timeout = 50 * time.Second
+done`, strings.Repeat("x", length), lines))
+	request.Timeout = stuck
 	got := t.shared().exec(request)
 	t.wantExit("the command", got, 0)
-	want := strings.Repeat(strings.Repeat("x", 127)+"\n", lines)
+	want := strings.Repeat(strings.Repeat("x", length)+"\n", lines)
 	t.wantText("stdout", got.stdout, want)
 	t.wantText("stderr", got.stderr, want)
 }

@@ -13,7 +13,14 @@ import (
 )
 
 // caseLimit is how long a case may take that says nothing else.
-const caseLimit = time.Minute
+const caseLimit = 2 * time.Minute
+
+// promptly is how long what must not wait may take. What cases make it wait for, if it
+// does, lasts longer than stuck, and a busy machine needs seconds for what takes none.
+const promptly = 20 * time.Second
+
+// stuck is the time limit of commands that end by themselves unless something is wrong.
+const stuck = 50 * time.Second
 
 // cleanupLimit is for removing one sandbox, on a fresh context.
 const cleanupLimit = time.Minute
