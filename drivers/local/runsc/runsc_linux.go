@@ -20,6 +20,7 @@ const Name = "runsc"
 // Only what the driver uses is registered: maincli, which has every command, makes
 // the binary more than twice as large.
 func Main() {
+	dieFirst()
 	os.Args = tellMemory(os.Args)
 	cli.Run(nil, map[util.SubCommand]string{
 		new(cmd.Run):          "",
