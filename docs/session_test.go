@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 const module = "github.com/sandboxctl/sandboxctl"
@@ -68,14 +70,8 @@ func build(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(bin) })
-	var programs []string
-	for _, program := range []string{"cmd/sandboxctl", "drivers/local/cmd/sandboxctl-driver-local", "drivers/local/cmd/sandboxctl-guest"} {
-		programs = append(programs, module+"/"+program)
-	}
-	compile := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", bin + "/"}, programs...)...)
-	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
+	if err := plugintest.Build(bin, module+"/cmd/sandboxctl", module+"/drivers/local/cmd/..."); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 const module = "github.com/sandboxctl/sandboxctl"
@@ -61,11 +63,8 @@ func build(t *testing.T) (dir, bin string) {
 			t.Fatal(err)
 		}
 	}
-	compile := exec.Command("go", "build", "-ldflags", "-s -w", "-o", bin+"/",
-		module+"/cmd/sandboxctl", module+"/drivers/local/cmd/sandboxctl-driver-local", module+"/drivers/local/cmd/sandboxctl-guest")
-	compile.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
+	if err := plugintest.Build(bin, module+"/cmd/sandboxctl", module+"/drivers/local/cmd/..."); err != nil {
+		t.Fatal(err)
 	}
 	return dir, bin
 }

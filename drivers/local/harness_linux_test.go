@@ -19,6 +19,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 
 	"github.com/sandboxctl/sandboxctl/plugin"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // built is the directory with the driver and its guest helper, readable by everybody.
@@ -42,10 +43,8 @@ func buildAndRun(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	built = filepath.Join(dir, "bin")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", built+"/", "./cmd/...")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "the driver does not build: %s\n%s", err, output)
+	if err := plugintest.Build(built, "./cmd/..."); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	// MkdirTemp makes directories that other users cannot enter.

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"fmt"
 	"io"
 	"io/fs"
 	"log"
@@ -27,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/sandboxctl/sandboxctl/plugin"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // layer is a tar stream that is being written.
@@ -186,16 +186,14 @@ var buildStatic = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	source, program := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	source := filepath.Join(dir, "program.go")
 	if err := os.WriteFile(source, []byte(staticProgram), 0o600); err != nil {
 		return nil, err
 	}
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, source)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, output)
+	if err := plugintest.Build(dir, source); err != nil {
+		return nil, err
 	}
-	return os.ReadFile(program)
+	return os.ReadFile(filepath.Join(dir, "program"))
 })
 
 // distroless is an image with a program and an account, and nothing else.

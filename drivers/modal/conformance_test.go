@@ -16,6 +16,7 @@ import (
 	"github.com/sandboxctl/sandboxctl/plugin"
 	"github.com/sandboxctl/sandboxctl/plugin/conformance"
 	"github.com/sandboxctl/sandboxctl/plugin/conformance/conformancetest"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // linkSpeed is a network in the double's place that has none: without it the
@@ -80,13 +81,11 @@ func destroyAll(t *testing.T, settings map[string]string) {
 
 func build(t *testing.T, command string) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), filepath.Base(command))
-	build := exec.Command("go", "build", "-o", binary, command)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", command, err, out)
+	dir := t.TempDir()
+	if err := plugintest.Build(dir, command); err != nil {
+		t.Fatal(err)
 	}
-	return binary
+	return filepath.Join(dir, filepath.Base(command))
 }
 
 // startDouble returns the environment of a client of the double.

@@ -5,24 +5,21 @@ package opensandbox_test
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/sandboxctl/sandboxctl/plugin/conformance"
 	"github.com/sandboxctl/sandboxctl/plugin/conformance/conformancetest"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 func buildDriver(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "sandboxctl-driver-opensandbox")
-	build := exec.Command("go", "build", "-o", path, "./cmd/sandboxctl-driver-opensandbox")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	dir := t.TempDir()
+	if err := plugintest.Build(dir, "./cmd/sandboxctl-driver-opensandbox"); err != nil {
+		t.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, "sandboxctl-driver-opensandbox")
 }
 
 // TestConformance takes minutes: the server's shortest lifetime is a minute, and cases wait for it to pass.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sandboxctl/sandboxctl/plugin/conformance"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // TestConformance does what docs/writing-a-driver.md ends with.
@@ -25,13 +26,9 @@ func TestConformance(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "tmp"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	sandboxctl, driver := filepath.Join(dir, "sandboxctl"), filepath.Join(dir, "sandboxctl-driver-bubblewrap")
-	for path, program := range map[string]string{sandboxctl: "../../cmd/sandboxctl", driver: "."} {
-		build := exec.Command("go", "build", "-o", path, program)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v\n%s", program, err, out)
-		}
+	sandboxctl, driver := filepath.Join(dir, "sandboxctl"), filepath.Join(dir, "driver-bubblewrap")
+	if err := plugintest.Build(dir, "../../cmd/sandboxctl", "."); err != nil {
+		t.Fatal(err)
 	}
 	test := exec.Command(sandboxctl, "driver", "test", "--json", driver)
 	test.Env = append(os.Environ(), "HOME="+dir, "TMPDIR="+filepath.Join(dir, "tmp"))

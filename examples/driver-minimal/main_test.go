@@ -3,13 +3,12 @@
 package main
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/sandboxctl/sandboxctl/plugin/conformance"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // harmless are the cases that do not touch the machine outside the sandbox's
@@ -20,12 +19,11 @@ var harmless = regexp.MustCompile(`^(exec\.(argv|env|exit-codes|no-stdin|not-fou
 	`lifecycle\.(info|create-usable|inspect|labels|list|lookup-by-id|destroy|destroy-under-exec|nothing-left))$`)
 
 func TestConformance(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sandboxctl-driver-minimal")
-	build := exec.Command("go", "build", "-o", path, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
+	dir := t.TempDir()
+	if err := plugintest.Build(dir, "."); err != nil {
+		t.Fatal(err)
 	}
+	path := filepath.Join(dir, "driver-minimal")
 	report, err := conformance.Run(t.Context(),
 		conformance.Binary(conformance.BinaryOptions{Name: "minimal", Path: path, StateDir: t.TempDir()}),
 		conformance.Options{Run: harmless})

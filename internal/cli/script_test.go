@@ -20,6 +20,7 @@ import (
 
 	"github.com/sandboxctl/sandboxctl/internal/cli"
 	"github.com/sandboxctl/sandboxctl/internal/cli/output"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // TestMain lets scripts run this binary as sandboxctl, in a process of its own.
@@ -73,10 +74,8 @@ func buildDrivers(t testing.TB, packages ...string) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	build := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", dir + "/"}, packages...)...)
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building drivers: %v\n%s", err, out)
+	if err := plugintest.Build(dir, packages...); err != nil {
+		t.Fatal(err)
 	}
 	return dir
 }

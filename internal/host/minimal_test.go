@@ -4,25 +4,23 @@ package host
 
 import (
 	"bytes"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sandboxctl/sandboxctl/plugin"
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // minimalDriver builds examples/driver-minimal, as a release would be built.
 func minimalDriver(tb testing.TB) string {
 	tb.Helper()
-	path := filepath.Join(tb.TempDir(), binaryPrefix+"minimal")
-	build := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, "../../examples/driver-minimal")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
-		tb.Fatalf("%v\n%s", err, output)
+	dir := tb.TempDir()
+	if err := plugintest.Build(dir, "../../examples/driver-minimal"); err != nil {
+		tb.Fatal(err)
 	}
-	return path
+	return filepath.Join(dir, "driver-minimal")
 }
 
 type noEvents struct{}

@@ -4,15 +4,15 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/sandboxctl/sandboxctl/plugin/plugintest"
 )
 
 // Program is the name of the program the double stands for.
@@ -26,14 +26,11 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, Program)
-	build := exec.Command("go", "build", "-o", path, "github.com/sandboxctl/sandboxctl/drivers/sbx/internal/sbxdouble/cmd/sbx")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if output, err := build.CombinedOutput(); err != nil {
+	if err := plugintest.Build(dir, "github.com/sandboxctl/sandboxctl/drivers/sbx/internal/sbxdouble/cmd/"+Program); err != nil {
 		os.RemoveAll(dir)
-		return "", fmt.Errorf("build the double: %w: %s", err, output)
+		return "", err
 	}
-	return path, nil
+	return filepath.Join(dir, Program), nil
 })
 
 // RunTests is m.Run for test binaries that Install the double; it removes the
