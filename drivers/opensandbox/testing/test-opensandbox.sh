@@ -85,7 +85,7 @@ real_server() {
 
 	# The egress double keeps policies but filters nothing, so the cases that probe the network are left out.
 	OPENSANDBOX_TEST_SERVER="http://127.0.0.1:$port" OPENSANDBOX_TEST_SERVER_VERSION=$version \
-		go test -C "$driver" -count=1 -timeout 15m -v -run 'TestRealServer' -skip '.*/.*/(network\.|isolation\.network)' . >"$work/real.log" 2>&1 ||
+		go test -C "$driver" -count=1 -parallel 4 -timeout 15m -v -run 'TestRealServer' -skip '.*/.*/(network\.|isolation\.network)' . >"$work/real.log" 2>&1 ||
 		{ grep -E '^ *--- FAIL|_test\.go|test\.go:' "$work/real.log" >&2; return 1; }
 	grep -E '^(ok|PASS)' "$work/real.log"
 	grep -cE '^ +--- PASS' "$work/real.log" | sed 's/$/ cases passed on the real server/'
