@@ -25,9 +25,10 @@ demo: build ## create a sandbox and show what it can do
 	@examples/demo.sh bin/sandboxctl
 
 # The suite on every driver takes minutes and has a target of its own. Without GORACE,
-# every process built for the race detector sleeps for a second at its end.
+# every process built for the race detector sleeps for a second at its end. Most tests
+# wait for a clock more than for a processor, so more run at once than there are.
 test: test-setup ## install what the tests need and run them
-	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -skip '^TestConformance' ./...
+	CGO_ENABLED=1 GORACE=atexit_sleep_ms=0 go test -race -parallel 4 -skip '^TestConformance' ./...
 
 test-conformance: ## run the conformance suite on every driver here
 	@scripts/conformance.sh

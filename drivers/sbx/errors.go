@@ -15,6 +15,9 @@ func noPolicy() *plugin.Error {
 		WithHint("Run `sbx policy init deny-all` once; see the page on the sbx driver for the other presets.")
 }
 
+// cutStream is what sbx, like everything written in Go, says of a stream that ended early.
+const cutStream = "unexpected EOF"
+
 // signs are texts by which sbx's failures can be told apart: its exit code is 1
 // for all of them. Texts are lower case; the first that is found decides.
 var signs = []struct {
@@ -39,7 +42,7 @@ var signs = []struct {
 	{[]string{"no space left on device"}, of(plugin.KindUnavailable, "Free some disk space on this machine.")},
 	{[]string{
 		"daemon connection refused", "no sandbox executor available", "client.timeout exceeded", "context deadline exceeded",
-		"ensure daemon", "500 internal server error",
+		"ensure daemon", "500 internal server error", strings.ToLower(cutStream),
 	}, of(plugin.KindUnavailable, "Look at `sbx diagnose` and the daemon's log.")},
 }
 

@@ -67,15 +67,11 @@ func (b *beginning) Write(data []byte) (int, error) {
 
 // supervised runs a command under the supervisor.
 func (d *Driver) supervised(ctx context.Context, p *program, rec *record, request *plugin.ExecRequest, stdio *plugin.ExecIO, withEnv bool) (plugin.ExitStatus, error) {
-	s, err := startSession(p, rec, request.User, stdio)
+	s, err := d.begin(ctx, p, rec, request.User, stdio)
 	if err != nil {
-		return plugin.ExitStatus{}, plugin.Errorf(plugin.KindUnavailable, "cannot run %s: %w", p.path, err)
+		return plugin.ExitStatus{}, err
 	}
 	defer s.close()
-	if err := s.awaitStart(ctx); err != nil {
-		return plugin.ExitStatus{}, d.whyNotStarted(ctx, p, rec, s, err)
-	}
-	// The guest waits. Nothing of the command has been sent, so nothing has run.
 	if boot := s.boot; d.bootOf(rec.ID) != boot {
 		if err := d.enforce(ctx, p, rec); err != nil {
 			return plugin.ExitStatus{}, err
@@ -92,6 +88,29 @@ func (d *Driver) supervised(ctx context.Context, p *program, rec *record, reques
 	status, err := d.awaitEnd(ctx, p, rec, s, timeout)
 	status.AppliedTimeout = applied(request.Timeout, timeout)
 	return status, err
+}
+
+// begin starts the supervisor in the guest, where it waits: nothing of the command has
+// been sent, so nothing of it runs. A sandbox that stops just when an exec comes, as idle
+// ones do, ends the exec's stream; another exec starts it again.
+func (d *Driver) begin(ctx context.Context, p *program, rec *record, user string, stdio *plugin.ExecIO) (*session, error) {
+	for attempt := 1; ; attempt++ {
+		s, err := startSession(p, rec, user, stdio)
+		if err != nil {
+			return nil, plugin.Errorf(plugin.KindUnavailable, "cannot run %s: %w", p.path, err)
+		}
+		if err = s.awaitStart(ctx); err == nil {
+			return s, nil
+		}
+		again := err == errNoAnswer && attempt == 1 && strings.Contains(s.noise(), cutStream)
+		if !again {
+			err = d.whyNotStarted(ctx, p, rec, s, err)
+		}
+		s.close()
+		if !again {
+			return nil, err
+		}
+	}
 }
 
 func applied(asked, timeout time.Duration) time.Duration {

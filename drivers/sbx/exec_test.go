@@ -370,26 +370,30 @@ func TestIdleSandboxIsStoppedAndStartsAgain(t *testing.T) {
 
 func TestExecFaults(t *testing.T) {
 	marker := filepath.Join("/tmp", "ran")
-	for _, test := range []struct {
-		fault string
-		kind  plugin.Kind // "" when the result is known all the same
-		ran   bool
+	for name, test := range map[string]struct {
+		faults []string
+		kind   plugin.Kind // "" when the result is known all the same
+		ran    bool
 	}{
-		{sbxdouble.ExecInspect, "", true},
-		{sbxdouble.ExecLinger, "", true},
-		{sbxdouble.ExecRefused, plugin.KindUnavailable, false},
-		{sbxdouble.ExecExecutor, plugin.KindUnavailable, false},
-		{sbxdouble.ExecDrop, plugin.KindUnavailable, false},
+		"end not inspected":    {[]string{sbxdouble.ExecInspect}, "", true},
+		"client that lingers":  {[]string{sbxdouble.ExecLinger}, "", true},
+		"daemon that refuses":  {[]string{sbxdouble.ExecRefused}, plugin.KindUnavailable, false},
+		"no executor":          {[]string{sbxdouble.ExecExecutor}, plugin.KindUnavailable, false},
+		"stream cut once":      {[]string{sbxdouble.ExecDrop}, "", true},
+		"stream cut each time": {[]string{sbxdouble.ExecDrop, sbxdouble.ExecDrop}, plugin.KindUnavailable, false},
 	} {
-		t.Run(test.fault, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, sbxdouble.Config{})
 			ref := b.open()
 			n := len(b.called("exec"))
-			b.double.Change(t, func(c *sbxdouble.Config) { c.ExecFaults = append(make([]string, n), test.fault) })
+			b.double.Change(t, func(c *sbxdouble.Config) { c.ExecFaults = append(make([]string, n), test.faults...) })
 			r, err := b.exec(ref, shell("touch "+marker+"; exit 4"), "")
-			if plugin.KindOf(err) != test.kind && !(test.fault == sbxdouble.ExecDrop && err != nil) {
+			if plugin.KindOf(err) != test.kind {
 				t.Errorf("%+v, %v", r, err)
+			}
+			if r.stdout+r.stderr != "" {
+				t.Errorf("what sbx printed is taken for the command's output: %q, %q", r.stdout, r.stderr)
 			}
 			if err == nil && r.Code != 4 {
 				t.Errorf("%+v", r)

@@ -114,6 +114,7 @@ func TestExplain(t *testing.T) {
 		"ERROR: failed to create sandbox: request failed: 403 Forbidden: mount policy denied: /x: no":              plugin.KindRefused,
 		"container create: Error response from daemon: already exists":                                             plugin.KindConflict,
 		"ERROR: inspect exec: Get \"http://socket/sandbox/n/exec/1\": context deadline exceeded":                   plugin.KindUnavailable,
+		"ERROR: inspect exec: Get \"http://socket/sandbox/n/exec/1\": unexpected EOF":                              plugin.KindUnavailable,
 		"ERROR: ensure daemon: context canceled":                                                                   plugin.KindUnavailable,
 		"KVM error: Permission denied (os error 13)":                                                               plugin.KindUnavailable,
 		`ERROR: resolve kits: kit "x" cannot be installed — its source is not in your allowlist.`:                  plugin.KindRefused,

@@ -40,7 +40,9 @@ type session struct {
 	boot       string // which start of the guest this is
 	supervisor string // its process in the guest
 	end        []string
-	refusal    error // of the supervisor
+	refusal    error  // of the supervisor
+	fed        bool   // the guest is being told what to run
+	early      []byte // what came on its streams before, which sbx itself has printed
 	failOnce   sync.Once
 	promptOnce sync.Once
 }
@@ -78,15 +80,28 @@ func startSession(p *program, rec *record, user string, stdio *plugin.ExecIO) (*
 	return s, nil
 }
 
-// writer notices that the caller does not take output any more.
+// writer takes for the command's output what comes once there is a command, and notices
+// that the caller does not take output any more.
 func (s *session) writer(out io.Writer) io.Writer {
 	return writerFunc(func(data []byte) (int, error) {
+		if s.isEarly(data) {
+			return len(data), nil
+		}
 		n, err := out.Write(data)
 		if err != nil {
 			s.failOnce.Do(func() { close(s.failed) })
 		}
 		return n, err
 	})
+}
+
+func (s *session) isEarly(data []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.fed {
+		s.early = append(s.early, data[:min(len(data), noiseLimit-len(s.early))]...)
+	}
+	return !s.fed
 }
 
 type writerFunc func([]byte) (int, error)
@@ -164,6 +179,9 @@ func (s *session) send(data []byte) {
 // closed. The goroutine that reads stdin ends when the caller ends stdin, which the SDK
 // does when Exec returns.
 func (s *session) feed(plan []byte, request *plugin.ExecRequest, stdio *plugin.ExecIO) {
+	s.mu.Lock()
+	s.fed = true
+	s.mu.Unlock()
 	s.senders.Go(func() {
 		s.send(plan)
 		close(s.planned)
@@ -288,7 +306,7 @@ func signalName(number int) string {
 // noise is what sbx itself printed. It may be asked for when the session has exited.
 func (s *session) noise() string {
 	<-s.exited
-	return string(s.err.noise) + "\n" + string(s.out.noise)
+	return string(s.err.noise) + "\n" + string(s.out.noise) + "\n" + string(s.early)
 }
 
 // close ends the session: the supervisor is told that its report was heard, and sbx
