@@ -38,16 +38,22 @@ func TestSandboxesDieFirst(t *testing.T) {
 	})
 }
 
-// limitMemory makes the group a small machine.
+// limitMemory makes the group a small machine without swap.
 func (d *delegation) limitMemory(limit int) {
 	d.t.Helper()
 	for _, dir := range d.dirs {
-		for _, name := range []string{"memory.max", "memory.limit_in_bytes"} {
-			file := filepath.Join(dir, name)
-			if _, err := os.Stat(file); err != nil {
-				continue
+		for _, file := range []struct {
+			name  string
+			value int
+		}{
+			{"memory.max", limit}, {"memory.swap.max", 0},
+			{"memory.limit_in_bytes", limit}, {"memory.memsw.limit_in_bytes", limit},
+		} {
+			path := filepath.Join(dir, file.name)
+			if _, err := os.Stat(path); err != nil {
+				continue // of the other version, or of a machine without swap
 			}
-			if err := os.WriteFile(file, []byte(strconv.Itoa(limit)), 0o644); err != nil {
+			if err := os.WriteFile(path, []byte(strconv.Itoa(file.value)), 0o644); err != nil {
 				d.t.Fatal(err)
 			}
 		}

@@ -7,9 +7,9 @@ import (
 	"os/exec"
 )
 
-// Build builds programs, named as for the go command, into a directory that exists, the
-// way they are released: without cgo, symbols and the race detector, for which a program
-// would sleep at each of its ends.
+// Build builds programs, named as for the go command, into a directory, the way they are
+// released: without cgo, symbols and the race detector, for which a program would sleep at
+// each of its ends.
 func Build(dir string, programs ...string) error {
 	build := exec.Command("go", append([]string{"build", "-ldflags=-s -w", "-o", dir + string(os.PathSeparator)}, programs...)...)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
