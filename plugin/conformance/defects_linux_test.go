@@ -66,7 +66,7 @@ var defects = []struct{ defect, run, fails string }{
 	{"reads-missing-as-empty", `^files\.(round|missing|limit|list-edges)`, "files.missing"},
 	{"takes-files-for-sandboxes", `^files\.(round|missing|limit|list-edges)`, "files.missing"},
 	{"ignores-read-limit", `^files\.(round|limit|proc|special)`, "files.limit files.proc"},
-	{"keeps-half-files", `^files\.(round|cut|parents)`, "files.cut-upload"},
+	{"keeps-half-files", `^files\.(round|cut|cancelled|parents)`, "files.cut-upload files.cancelled-upload"},
 	{"trims-paths", `^files\.(round|awkward|missing)`, "files.awkward-names"},
 	{"cuts-paths-at-nul", `^files\.(round|impossible)`, "files.impossible-paths"},
 	{"starts-elsewhere", `^files\.(round|same)`, "files.same-as-exec"},

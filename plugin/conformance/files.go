@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -46,6 +47,11 @@ func fileCases() []Case {
 		{
 			ID: "files.cut-upload", Group: GroupFiles, Needs: filesOnly, run: checkCutUpload,
 			Reason: "half a file under the final name is taken for the whole one",
+			Source: "reports 51; airflow 79",
+		},
+		{
+			ID: "files.cancelled-upload", Group: GroupFiles, Needs: filesOnly, run: checkCancelledUpload,
+			Reason: "an upload that is given up leaves nothing, however little of it has begun",
 			Source: "reports 51; airflow 79",
 		},
 		{
@@ -166,12 +172,40 @@ func checkCutUpload(t *T) {
 			t.Errorf("an upload whose source failed was reported as done")
 		}
 	}
+	box.wantOnlyOld()
+}
+
+// wantOnlyOld checks that uploads that came to nothing have left the directory dir as it was.
+func (b *box) wantOnlyOld() {
 	// The driver learns of it when the host is back already, and may be at it still.
-	t.wait(time.Second)
-	settled := t.eventually(promptly, func() bool { return box.must("ls -A dir; cat dir/kept") == "kept\nold" })
-	if !settled {
-		t.Errorf("after two cut uploads the directory and the old file are %s, want only the old file", short(box.must("ls -A dir; head -c 20 dir/kept")))
+	b.t.wait(time.Second)
+	if !b.t.eventually(promptly, func() bool { return b.must("ls -A dir; cat dir/kept") == "kept\nold" }) {
+		b.t.Errorf("the directory and the old file are %s, want only the old file", short(b.must("ls -A dir; head -c 20 dir/kept")))
 	}
+}
+
+func checkCancelledUpload(t *T) {
+	box := t.shared()
+	box.must("rm -rf dir; mkdir dir; printf old >dir/kept")
+	for delay := 5 * time.Millisecond; delay < time.Second; delay *= 2 {
+		for _, name := range []string{"dir/kept", "dir/new"} {
+			ctx, cancel := context.WithTimeout(t.ctx, delay)
+			half := io.MultiReader(strings.NewReader("half"), waiting{ctx})
+			if err := t.driver().WriteFile(ctx, box.ref, box.path(name), 0, half); err == nil {
+				t.Errorf("an upload that was given up after %v was reported as done", delay)
+			}
+			cancel()
+		}
+	}
+	box.wantOnlyOld()
+}
+
+// waiting is a reader that has nothing more to give.
+type waiting struct{ ctx context.Context }
+
+func (w waiting) Read([]byte) (int, error) {
+	<-w.ctx.Done()
+	return 0, w.ctx.Err()
 }
 
 func checkReadLimit(t *T) {

@@ -300,6 +300,33 @@ func TestIncompleteUploadChangesNothing(t *testing.T) {
 	})
 }
 
+// A command that is killed before it asks for content may have made its file.
+func TestUploadThatIsCutBeforeItsContent(t *testing.T) {
+	guests(t, func(t *testing.T, g *guest, _ *Files) {
+		ctx, cancel := context.WithCancel(t.Context())
+		never, sender := io.Pipe()
+		defer sender.Close()
+		files := New(func(ctx context.Context, ref plugin.Ref, request *plugin.ExecRequest, stdio *plugin.ExecIO) (plugin.ExitStatus, error) {
+			if !request.Stdin {
+				return g.exec(ctx, ref, request, stdio)
+			}
+			deaf := *stdio
+			deaf.Stdin = never
+			return g.exec(ctx, ref, request, &deaf)
+		})
+		go func() {
+			for !hasTemporary(g.dir) && t.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			cancel()
+			sender.Close()
+		}()
+		if err := files.WriteFile(ctx, ref, "f", 0, strings.NewReader("content")); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v", err)
+		}
+	})
+}
+
 func hasTemporary(dir string) bool {
 	found, _ := filepath.Glob(dir + "/.sandboxctl-*")
 	return len(found) > 0

@@ -178,14 +178,15 @@ func (f *Files) PutArchive(ctx context.Context, ref plugin.Ref, dir string, r io
 	return f.upload(ctx, ref, &call{verb: "unpack into", recipe: "unpack", path: dir}, r)
 }
 
-// upload runs a recipe that takes content on stdin. When the recipe was stopped
-// before it could remove its temporary file, a second exec does.
+// upload runs a recipe that takes content on stdin. When the recipe was stopped, or may
+// have been, before it could remove its temporary file, a second exec does: also when
+// no content was asked for, since the file is made before.
 func (f *Files) upload(ctx context.Context, ref plugin.Ref, c *call, r io.Reader) error {
 	content := newUpload(r)
 	c.stdin = content
 	c.args = append(c.args, content.token)
 	err := f.run(ctx, ref, c)
-	if content.begun() && !c.finished && plugin.KindOf(err) != plugin.KindNotFound {
+	if !c.finished && plugin.KindOf(err) != plugin.KindNotFound {
 		f.discard(ctx, ref, c, content.token)
 	}
 	if sourceErr := content.failed(); sourceErr != nil {

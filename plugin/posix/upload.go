@@ -21,7 +21,6 @@ type upload struct {
 	token string
 
 	mu      sync.Mutex // an exec may return while a read is still under way
-	reading bool
 	length  int64
 	trailer []byte
 	ended   bool
@@ -48,15 +47,7 @@ func (u *upload) Read(buffer []byte) (int, error) {
 func (u *upload) sourceEnded() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.reading = true
 	return u.ended
-}
-
-// begun says whether the exec got as far as to ask for content.
-func (u *upload) begun() bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.reading
 }
 
 func (u *upload) note(n int, err error) {
